@@ -13,7 +13,7 @@ use crate::{
     client_suites, clients, cluster_etcd, cluster_moves, cluster_node, clusters,
     command_line_tools, compared, failover, files, histories, install, jobs, many, memcached,
     migration, monitoring, proxy, proxy_cache, proxy_face, proxy_reads, proxy_tls, replication,
-    reports, sentinel, stream, suite, tcl, through, tls, verdicts,
+    reports, sentinel, status_pages, stream, suite, tcl, through, tls, verdicts,
 };
 
 /// Number of calls of the comparison by default, over all worker counts.
@@ -64,6 +64,11 @@ const STEPS: &[Step] = &[
         "monitoring",
         monitoring::run,
         "metrics beside redis_exporter's, dashboards and alerts in a Prometheus",
+    ),
+    on_request(
+        "page",
+        status_pages::run,
+        "the status pages in a browser; a minute",
     ),
     always("proxy", proxy::run),
     always("proxy-reads", proxy_reads::run),

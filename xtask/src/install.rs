@@ -65,6 +65,7 @@ const REDIGO: &str = "github.com/gomodule/redigo@v1.9.3";
 const RADIX: &str = "github.com/mediocregopher/radix/v4@v4.1.4";
 const MINIREDIS: &str = "github.com/alicebob/miniredis/v2@v2.40.0";
 const NODE_CLIENTS: [&str; 2] = ["ioredis@5.8.2", "redis@5.8.3"];
+const BROWSER_TOOLS: [&str; 2] = ["puppeteer-core@24.43.1", "axe-core@4.14.1"];
 const BULLMQ: &str = "bullmq@5.81.5";
 const CELERY: &str = "celery[redis]==5.7.0";
 /// The reference release (`redis_version` in INFO).
@@ -515,6 +516,11 @@ pub fn node_clients() -> Result<PathBuf, Failure> {
 /// Returns the folder whose `node_modules` has BullMQ, with the ioredis that it needs.
 pub fn bullmq() -> Result<PathBuf, Failure> {
     node_packages("jobs", &[BULLMQ])
+}
+
+/// Returns the folder of what drives a browser and examines its pages.
+pub fn browser_packages() -> Result<PathBuf, Failure> {
+    node_packages("browser", &BROWSER_TOOLS)
 }
 
 fn node_packages(name: &str, wanted: &[&str]) -> Result<PathBuf, Failure> {

@@ -40,6 +40,7 @@ mod replication;
 mod reports;
 mod run;
 mod sentinel;
+mod status_pages;
 mod stream;
 mod suite;
 mod tcl;

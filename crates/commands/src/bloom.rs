@@ -89,24 +89,19 @@ impl Wanted {
         }
     }
 
-    /// Reports to the journal that the filter was made by the call, whose effect depends on settings otherwise.
-    fn propagate(&self, ctx: &mut Ctx<'_>, args: Args<'_>) {
+    /// Reports to the journal that the filter was made, with all its properties: those that a call leaves out are settings,
+    /// which a reader may have set otherwise.
+    fn propagate(&self, ctx: &mut Ctx<'_>, key: &[u8]) {
         let (rate, capacity) = (self.error_rate.to_string(), self.capacity.to_string());
         let expansion = self.expansion.to_string();
         let growth: &[&str] = match self.is_fixed {
             true => &["NONSCALING"],
             false => &["EXPANSION", &expansion],
         };
-        let words = [
-            b"BF.RESERVE",
-            &args[1],
-            rate.as_bytes(),
-            capacity.as_bytes(),
-        ];
+        let words = [b"BF.RESERVE", key, rate.as_bytes(), capacity.as_bytes()];
         let growth = growth.iter().map(|word| word.as_bytes());
         let words = words.into_iter().chain(growth);
         ctx.keys.propagate(words.map(Word::Bytes));
-        ctx.keys.propagate((0..args.len()).map(|at| word(args, at)));
     }
 
     fn make(&self) -> Result<Bloom, Error> {
@@ -167,6 +162,7 @@ pub(crate) fn bf_reserve(
     let key = &args[1];
     ensure_new::<Bloom>(ctx, key, EXISTS)?;
     ctx.keys.insert(key, wanted.make()?, Expiry::Clear);
+    wanted.propagate(ctx, key);
     ctx.keys.changed(Classes::MODULE, "bf.reserve", key);
     reply.ok();
     Ok(())
@@ -268,7 +264,8 @@ fn edit<R>(
             let mut bloom = wanted.make()?;
             let (_, result) = edit(&mut bloom);
             ctx.keys.insert(key, bloom, Expiry::Clear);
-            wanted.propagate(ctx, args);
+            wanted.propagate(ctx, key);
+            ctx.keys.propagate((0..args.len()).map(|at| word(args, at)));
             (true, result)
         }
     };

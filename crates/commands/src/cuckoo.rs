@@ -56,8 +56,9 @@ impl Wanted {
         }
     }
 
-    /// Reports to the journal that the filter was made by the call, whose effect depends on settings otherwise.
-    fn propagate(&self, ctx: &mut Ctx<'_>, args: Args<'_>) {
+    /// Reports to the journal that the filter was made, with all its properties: those that a call leaves out are settings,
+    /// which a reader may have set otherwise.
+    fn propagate(&self, ctx: &mut Ctx<'_>, key: &[u8]) {
         let words = [
             ("", self.capacity),
             ("BUCKETSIZE", self.bucket_size.into()),
@@ -66,11 +67,10 @@ impl Wanted {
         ];
         let words = words.map(|(name, value)| [name.to_owned(), value.to_string()]);
         let words = words.iter().flatten().filter(|word| !word.is_empty());
-        let words = [b"CF.RESERVE", &args[1]]
+        let words = [b"CF.RESERVE", key]
             .into_iter()
             .chain(words.map(|word| word.as_bytes()));
         ctx.keys.propagate(words.map(Word::Bytes));
-        ctx.keys.propagate((0..args.len()).map(|at| word(args, at)));
     }
 
     fn make(&self) -> Result<Cuckoo, Error> {
@@ -138,6 +138,7 @@ pub(crate) fn cf_reserve(
     let key = &args[1];
     ensure_new::<Cuckoo>(ctx, key, EXISTS)?;
     ctx.keys.insert(key, wanted.make()?, Expiry::Clear);
+    wanted.propagate(ctx, key);
     ctx.keys.changed(Classes::MODULE, "cf.reserve", key);
     reply.ok();
     Ok(())
@@ -163,7 +164,8 @@ fn edit<R>(
             let mut cuckoo = wanted.make()?;
             let (_, result) = edit(&mut cuckoo);
             ctx.keys.insert(key, cuckoo, Expiry::Clear);
-            wanted.propagate(ctx, args);
+            wanted.propagate(ctx, key);
+            ctx.keys.propagate((0..args.len()).map(|at| word(args, at)));
             (true, result)
         }
     };

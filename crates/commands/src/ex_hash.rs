@@ -19,7 +19,7 @@ use crate::{
     element::bulk,
     ex_options::{
         Has, NOT_AN_INTEGER, NewExpiry, NewVersion, Options, STALE, at_ms, float_sum_within,
-        number, sum_within, version,
+        next_version, number, sum_within, version,
     },
     scan::{self, ScanOptions},
     words::Words,
@@ -126,7 +126,7 @@ const SET: Has = Has {
 };
 
 /// Returns the version that follows, at a field or without one.
-fn next_version(version: NewVersion, present: Option<&ExField>) -> Result<u64, Error> {
+fn version_after(version: NewVersion, present: Option<&ExField>) -> Result<u64, Error> {
     match present {
         Some(field) => version.of(field.version),
         None => Ok(version.of_new()),
@@ -152,7 +152,7 @@ pub(crate) fn exhset(
         reply.integer(-1);
         return Ok(());
     }
-    let version = next_version(options.version, present.as_ref())?;
+    let version = version_after(options.version, present.as_ref())?;
     let at = expire_at_ms(options.expiry, present.as_ref());
     store(ctx, key, "exhset", &[(field, value, version, at)])?;
     reply.integer(present.is_none().into());
@@ -195,7 +195,7 @@ pub(crate) fn exhmset(
             Some(version) => Some(*version),
             None => find_field(ctx, key, field)?.map(|field| field.version),
         };
-        let version = present.unwrap_or(0).wrapping_add(1);
+        let version = next_version(present.unwrap_or(0))?;
         versions.insert(field, version);
         fields.push((field, value, version, None));
         at += 2;
@@ -233,7 +233,7 @@ pub(crate) fn exhmsetwithopts(
             return Err(STALE.into());
         }
         let present = versions.get(field).copied().or(present);
-        let version = present.unwrap_or(0).wrapping_add(1);
+        let version = next_version(present.unwrap_or(0))?;
         versions.insert(field, version);
         fields.push((field, value, version, Some(at_ms(seconds, 1000, now_ms)?)));
         at += 4;
@@ -517,7 +517,7 @@ pub(crate) fn exhincrby(
     let bounds = options.integer_bounds()?;
     let value = present.as_ref().map_or(&b"0"[..], ExField::value);
     let value = integer(value)?;
-    let version = next_version(options.version, present.as_ref())?;
+    let version = version_after(options.version, present.as_ref())?;
     let sum = sum_within(value, increment, bounds)?;
     let at = expire_at_ms(options.expiry, present.as_ref());
     let text = IntText::new(sum);
@@ -547,7 +547,7 @@ pub(crate) fn exhincrbyfloat(
     let sum = float_sum_within(value, &args[3], bounds, NOT_A_FLOAT);
     // As of exStrings: a text that is no number is told before a version that is stale.
     let version = match &sum {
-        Ok(_) | Err(Error::Overflow) => next_version(options.version, present.as_ref())?,
+        Ok(_) | Err(Error::Overflow) => version_after(options.version, present.as_ref())?,
         Err(_) => 0,
     };
     let sum = sum?;

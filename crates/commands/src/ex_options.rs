@@ -1,11 +1,17 @@
 //! Options that the commands of exStrings and exHashes have in common: an expiry, a version, bounds. Their numbers are
 //! read with the errors of Tair's modules. Must not know any one command.
 
-use redline_types::number::{Extended, parse_f64, parse_i64};
+use redline_types::{
+    ex_string::VERSION_MAX,
+    number::{Extended, parse_f64, parse_i64},
+};
 
 use crate::{Error, words::Words};
 
 pub(crate) const STALE: Error = Error::line("ERR update version is stale");
+const LAST_VERSION: Error = Error::line(
+    "ERR the version is 9223372036854775807 and none comes behind it, set a lower one first",
+);
 pub(crate) const NOT_AN_INTEGER: Error = Error::line("ERR value is not an integer");
 pub(crate) const BAD_BOUNDS: Error = Error::line("ERR min or max is specified, but not valid");
 
@@ -39,20 +45,29 @@ impl NewVersion {
         match self {
             NewVersion::After(version) if version != 0 && version != present => Err(STALE),
             NewVersion::Greater(version) if version <= present => Err(STALE),
-            _ => Ok(self.unchecked(present)),
+            NewVersion::Absolute(version) | NewVersion::Greater(version) => Ok(version),
+            NewVersion::Next | NewVersion::After(_) => next_version(present),
         }
     }
 
     /// Returns the version of something new.
     pub(crate) fn of_new(self) -> u64 {
-        self.unchecked(0)
-    }
-
-    fn unchecked(self, present: u64) -> u64 {
         match self {
-            NewVersion::Next | NewVersion::After(_) => present.wrapping_add(1),
             NewVersion::Absolute(version) | NewVersion::Greater(version) => version,
+            NewVersion::Next | NewVersion::After(_) => 1,
         }
+    }
+}
+
+/// Returns the version behind this one.
+///
+/// # Errors
+///
+/// If it is the last one that commands, those in the journal too, can name.
+pub(crate) fn next_version(present: u64) -> Result<u64, Error> {
+    match present < VERSION_MAX {
+        true => Ok(present + 1),
+        false => Err(LAST_VERSION),
     }
 }
 

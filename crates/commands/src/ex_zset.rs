@@ -128,8 +128,9 @@ fn add(
         }
     }
     let (mut added, mut changed, mut processed) = (0, 0, 0);
+    let mut result = Ok(());
     if found.is_some() || !flags.xx {
-        ctx.keys.write_or_new::<ExZset, _>(key, |zset, _| {
+        result = ctx.keys.write_or_new::<ExZset, _>(key, |zset, _| {
             for (score, member) in &given {
                 if (flags.nx || flags.xx) && zset.score(member).is_some() != flags.xx {
                     continue;
@@ -142,12 +143,14 @@ fn add(
                 }
             }
             Ok::<_, Full>(())
-        })??;
+        })?;
     }
+    // What was added before there was no room stays, and is told.
     if added + changed > 0 {
         ctx.keys.changed(Classes::MODULE, event, key);
         ctx.keys.count_changes((added + changed - 1) as u64);
     }
+    result?;
     match (flags.incr, processed) {
         (true, 0) => reply.null(),
         (true, _) => write(reply, &given[0].0),

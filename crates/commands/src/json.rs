@@ -8,6 +8,8 @@ mod edit;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use redline_keyspace::{Classes, Expiry, Found, Trace};
 use redline_resp::{Args, Proto, Reply};
 use redline_spec::CommandId;
@@ -257,14 +259,13 @@ pub(crate) fn json_mset(
     if args.len() % 3 != 1 {
         return Err(Error::wrong_arity("json.mset").into());
     }
-    let mut writes = Vec::new();
+    let mut writes: Vec<(&[u8], Path<'_>, Json)> = Vec::new();
+    let mut keys: HashSet<&[u8]> = HashSet::new();
     // All is checked before anything is written.
     for at in (1..args.len()).step_by(3) {
         let key = &args[at];
         let (path, value) = (path_of(args, at + 1)?, value_of(&args[at + 2])?);
-        let is_made = writes
-            .iter()
-            .any(|(other, _, _): &(&[u8], Path<'_>, Json)| *other == key);
+        let is_made = !keys.insert(key);
         match find(ctx, key)? {
             Some(json) if !path.is_root() => {
                 target_of(json, &path, OnlyIf::Any, &value)?;
@@ -396,14 +397,12 @@ fn text_of(json: &Json, paths: &[Path<'_>], layout: &Layout<'_>) -> Result<Vec<u
         [path] => write_all(json, &select(json, path)?, layout, 0, &mut out),
         _ => {
             out.push(b'{');
-            for (at, path) in paths.iter().enumerate() {
-                if paths[..at]
-                    .iter()
-                    .any(|other| other.given() == path.given())
-                {
+            let mut given = HashSet::new();
+            for path in paths {
+                if !given.insert(path.given()) {
                     continue;
                 }
-                if at > 0 {
+                if given.len() > 1 {
                     out.push(b',');
                 }
                 out.extend_from_slice(layout.newline);
@@ -526,20 +525,20 @@ pub(crate) fn json_forget(
     json_del(ctx, args, reply)
 }
 
-/// Returns the ways in the order in which their ends can be deleted, without those that lead through others.
+/// Returns the ways in an order in which the end of each can be deleted while the others still hold, without those that
+/// lead through the end of another.
 fn outermost(mut ways: Vec<Vec<Hop>>) -> Vec<Vec<Hop>> {
     ways.sort_by(|a, b| {
-        let by_hops = a.iter().zip(b).map(|(a, b)| match (a, b) {
+        let mut by_hops = a.iter().zip(b).map(|(a, b)| match (a, b) {
             // From the end of an array on, so that positions stay.
             (Hop::Element(a), Hop::Element(b)) => b.cmp(a),
             _ => a.cmp(b),
         });
-        let by_hops = by_hops.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then);
-        a.len().cmp(&b.len()).then(by_hops)
+        let first_other = by_hops.find(|order| order.is_ne());
+        first_other.unwrap_or_else(|| a.len().cmp(&b.len()))
     });
-    ways.dedup();
-    let all: std::collections::HashSet<Vec<Hop>> = ways.iter().cloned().collect();
-    ways.retain(|way| !(0..way.len()).any(|len| all.contains(&way[..len])));
+    // Those that begin with another one stand right behind it.
+    ways.dedup_by(|way, before| way.starts_with(before));
     ways
 }
 

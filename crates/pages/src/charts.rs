@@ -434,13 +434,17 @@ pub fn heat(
         chart.draw_series(cells)?;
         root.present()?;
     }
-    let said = format!("up to {} in a cell", number(most));
+    let has_counts = columns.iter().flatten().any(|count| *count > 0.0);
+    let said = match has_counts {
+        true => format!("up to {} in a cell", number(most)),
+        false => "no points".to_owned(),
+    };
     Ok(Chart {
         title: axes.title.to_owned(),
         svg: finished(svg, axes, &said),
         legend: Vec::new(),
         filled: true,
-        note: Some(format!("The darker, the more calls; {said}.")),
+        note: has_counts.then(|| format!("The darker, the more calls; {said}.")),
     })
 }
 
@@ -816,7 +820,7 @@ mod tests {
         assert_eq!(svg.matches("class=\"f0\"").count(), 3, "{svg}");
         assert!(svg.contains("opacity=\"1\"") && svg.contains("up to 900 in a cell"));
         let empty = heat(&axes(false), (0.0, 1.0), &[], &[]).unwrap().svg;
-        assert!(!empty.contains("NaN") && !empty.contains("inf"));
+        assert!(!empty.contains("NaN") && !empty.contains("inf") && empty.contains("no points"));
     }
 
     #[test]

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use std::net::IpAddr;
+
+use redline_resp::split_words;
+
 use super::converted::{Converted, Note};
 use super::*;
 
@@ -12,8 +16,8 @@ const SENTINEL_PORT: u16 = 26379;
 
 /// Returns true if this is a Sentinel's file: it monitors a primary.
 pub fn is_its_file(text: &str) -> bool {
-    let mut lines = text.lines().map(words_of);
-    lines.any(|words| matches!(&words[..], ["sentinel", "monitor", ..]))
+    let mut lines = text.lines().filter_map(words_of);
+    lines.any(|words| matches!(&words[..], [first, second, ..] if first == "sentinel" && second == "monitor"))
 }
 
 /// Converts the text of the file `shown`. An error names the line.
@@ -22,64 +26,83 @@ pub fn convert(shown: &str, text: &str) -> Result<Converted, String> {
         shown,
         pools: BTreeMap::new(),
         order: Vec::new(),
-        own: (None, SENTINEL_PORT),
+        host: None,
+        port: SENTINEL_PORT,
+        tls_port: 0,
+        announced_port: 0,
         own_password: None,
         sentinel: (None, None),
     };
     for (at, line) in text.lines().enumerate() {
-        let words = words_of(line);
-        if words.is_empty() || words[0].starts_with('#') {
+        if line.trim_start().starts_with('#') {
             continue;
         }
-        file.line(&words)
-            .map_err(|what| format!("{shown}:{}: {what}", at + 1))?;
+        let place = |what: String| format!("{shown}:{}: {what}", at + 1);
+        let words = words_of(line).ok_or_else(|| place("a quote does not end".into()))?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        file.line(&words).map_err(place)?;
     }
     file.finish()
 }
 
-/// Returns the words of a line, without quotes around them.
-fn words_of(line: &str) -> Vec<&str> {
-    let words = line.split_whitespace();
-    words.map(|word| word.trim_matches('"')).collect()
+/// Returns the words of a line, by the rules of Redis's files; none, if a quote does not end.
+fn words_of(line: &str) -> Option<Vec<String>> {
+    let words = split_words(line.as_bytes())?;
+    let text = |word: Vec<u8>| String::from_utf8_lossy(&word).into_owned();
+    Some(words.into_iter().map(text).collect())
+}
+
+/// Returns true for an address of `bind` at which others find this Sentinel.
+fn is_address(word: &str) -> bool {
+    let everywhere = |address: IpAddr| address.is_unspecified();
+    !word.contains('*') && !word.parse().is_ok_and(everywhere)
 }
 
 struct File<'a> {
     shown: &'a str,
-    pools: BTreeMap<&'a str, Pool>,
+    pools: BTreeMap<String, Pool>,
     /// Names of pools, as the file has them.
-    order: Vec<&'a str>,
-    /// Address and port of this Sentinel.
-    own: (Option<&'a str>, u16),
-    own_password: Option<&'a str>,
+    order: Vec<String>,
+    /// Address of this Sentinel.
+    host: Option<String>,
+    /// Its port without TLS; 0: none.
+    port: u16,
+    /// Its port with TLS; 0: none.
+    tls_port: u16,
+    /// The port that it tells others; 0: that at which it listens.
+    announced_port: u16,
+    own_password: Option<String>,
     /// User and password for other Sentinels.
-    sentinel: (Option<&'a str>, Option<&'a str>),
+    sentinel: (Option<String>, Option<String>),
 }
 
-impl<'a> File<'a> {
-    fn line(&mut self, words: &[&'a str]) -> Result<(), String> {
+impl File<'_> {
+    fn line(&mut self, words: &[&str]) -> Result<(), String> {
         let port = |text: &str| {
             let port = text.parse::<u16>();
             port.map_err(|_| format!("a port is 0 to 65535, not \"{text}\""))
         };
         match words {
-            ["port" | "tls-port", text] => match port(text)? {
-                0 => {}
-                port => self.own.1 = port,
-            },
-            ["bind", first, ..] if !first.contains('*') && self.own.0.is_none() => {
-                self.own.0 = Some(first)
+            ["port", text] => self.port = port(text)?,
+            ["tls-port", text] => self.tls_port = port(text)?,
+            ["bind", addresses @ ..] if self.host.is_none() => {
+                // A dash in front: it need not exist.
+                let mut addresses = addresses.iter().map(|word| word.trim_start_matches('-'));
+                self.host = addresses.find(|word| is_address(word)).map(str::to_owned);
             }
-            ["requirepass", password] => self.own_password = Some(password),
-            ["sentinel", "announce-ip", host] => self.own.0 = Some(host),
-            ["sentinel", "announce-port", text] => self.own.1 = port(text)?,
-            ["sentinel", "sentinel-user", user] => self.sentinel.0 = Some(user),
-            ["sentinel", "sentinel-pass", password] => self.sentinel.1 = Some(password),
+            ["requirepass", password] => self.own_password = Some((*password).to_owned()),
+            ["sentinel", "announce-ip", host] => self.host = Some((*host).to_owned()),
+            ["sentinel", "announce-port", text] => self.announced_port = port(text)?,
+            ["sentinel", "sentinel-user", user] => self.sentinel.0 = Some((*user).to_owned()),
+            ["sentinel", "sentinel-pass", password] => {
+                self.sentinel.1 = Some((*password).to_owned());
+            }
             ["sentinel", "monitor", name, host, text, _] => {
                 let port = port(text)?;
-                if self.pools.contains_key(name) {
+                if self.pools.contains_key(*name) {
                     return Err(format!("{name} is monitored by an earlier line as well"));
                 }
-                self.order.push(name);
+                self.order.push((*name).to_owned());
                 let server = Server {
                     address: Place::tcp(*host, port),
                     user: None,
@@ -95,7 +118,7 @@ impl<'a> File<'a> {
                     }],
                     ..Pool::default()
                 };
-                self.pools.insert(name, pool);
+                self.pools.insert((*name).to_owned(), pool);
             }
             ["sentinel", "monitor", ..] => {
                 return Err("sentinel monitor has a name, an address, a port and a quorum".into());
@@ -133,13 +156,19 @@ impl<'a> File<'a> {
             config: Config::default(),
             notes: Vec::new(),
         };
-        let (host, port) = self.own;
+        let shown = self.shown;
+        let needs_tls = self.port == 0 && self.tls_port != 0;
+        let port = match (self.announced_port, needs_tls) {
+            (0, false) => self.port,
+            (0, true) => self.tls_port,
+            (announced, _) => announced,
+        };
         let several = self.order.len() > 1;
         for (at, name) in self.order.iter().enumerate() {
             let Some(mut pool) = self.pools.remove(name) else {
                 continue;
             };
-            let own = Place::tcp(host.unwrap_or("127.0.0.1"), port);
+            let own = Place::tcp(self.host.as_deref().unwrap_or("127.0.0.1"), port);
             pool.sentinels.insert(
                 0,
                 Server {
@@ -148,17 +177,22 @@ impl<'a> File<'a> {
                     password: None,
                 },
             );
-            let password = self.sentinel.1.or(self.own_password);
+            let (user, password) = &self.sentinel;
+            let password = password.as_deref().or(self.own_password.as_deref());
             pool.sentinel_password = password.map(Secret::from);
-            pool.sentinel_user = self.sentinel.0.map(str::to_owned);
+            pool.sentinel_user.clone_from(user);
             let bind = Place::tcp("127.0.0.1", PORT.saturating_add(at as u16));
             let mut listener = Listener::at(bind);
             listener.pool = several.then(|| pool.name.clone());
             converted.config.listeners.push(listener);
             converted.config.pools.push(pool);
         }
-        let shown = self.shown;
-        if host.is_none() {
+        if needs_tls {
+            converted.notes.push(Note::other(format!(
+                "{shown}: this Sentinel takes connections with TLS only: give each pool its [pool.tls]"
+            )));
+        }
+        if self.host.is_none() {
             converted.notes.push(Note::other(format!(
                 "{shown}: the file does not say this Sentinel's address; 127.0.0.1 holds on its own machine only"
             )));
@@ -200,6 +234,10 @@ mod tests {
         assert_eq!(config.listeners[1].bind.to_string(), "127.0.0.1:7618");
         assert_eq!(config.check().iter().filter(|one| one.is_fatal).count(), 0);
         for (text, said) in [
+            (
+                "sentinel auth-pass a \"b\n",
+                "s.conf:1: a quote does not end",
+            ),
             ("sentinel monitor a b\n", "s.conf:1: sentinel monitor has"),
             ("\nsentinel monitor a b x 1\n", "s.conf:2: a port is"),
             ("sentinel auth-pass a b\n", "s.conf:1: a is not monitored"),
@@ -208,5 +246,49 @@ mod tests {
             let why = convert("s.conf", text).unwrap_err();
             assert!(why.contains(said), "{why}");
         }
+    }
+
+    /// Returns the address of the Sentinel whose file has these lines, and the notes on them.
+    fn own(lines: &str) -> (String, Vec<String>) {
+        let text = format!("{lines}sentinel monitor one 10.0.0.1 6379 2\n");
+        let Converted { config, notes } = convert("s.conf", &text).unwrap();
+        let notes = notes.into_iter().map(|note| note.text).collect();
+        let own = &config.pools[0].sentinels[0];
+        (own.address.to_string(), notes)
+    }
+
+    #[test]
+    fn an_address_that_was_taken_for_another() {
+        for (lines, address, said) in [
+            ("bind 10.0.0.5\n", "10.0.0.5:26379", None),
+            ("bind 10.0.0.5\ntls-port 5001\n", "10.0.0.5:26379", None),
+            (
+                "bind 10.0.0.5\nport 5000\ntls-port 5001\n",
+                "10.0.0.5:5000",
+                None,
+            ),
+            (
+                "bind 10.0.0.5\nport 0\ntls-port 5001\n",
+                "10.0.0.5:5001",
+                Some("with TLS only"),
+            ),
+            ("bind 0.0.0.0\n", "127.0.0.1:26379", Some("does not say")),
+            ("bind * -::*\n", "127.0.0.1:26379", Some("does not say")),
+            ("bind :: -10.0.0.5\n", "10.0.0.5:26379", None),
+            ("sentinel announce-port 7\nport 5\nbind h\n", "h:7", None),
+        ] {
+            let (own, notes) = own(lines);
+            assert_eq!(own, address, "{lines}");
+            let is_said = |said| notes.len() == 1 && notes[0].contains(said);
+            assert!(said.map_or(notes.is_empty(), is_said), "{lines}: {notes:?}");
+        }
+    }
+
+    #[test]
+    fn a_password_with_a_blank_was_dropped() {
+        let text =
+            "sentinel monitor one 10.0.0.1 6379 2\nsentinel auth-pass one \"two \\\"words\"\n";
+        let Converted { config, .. } = convert("s.conf", text).unwrap();
+        assert_eq!(config.pools[0].password.as_deref(), Some("two \"words"));
     }
 }

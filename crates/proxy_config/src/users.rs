@@ -2,7 +2,7 @@
 
 use redline_acl::{DEFAULT_USER, Dialect, PasswordHash, SetUserError, Users};
 
-use super::{Config, Mode, User};
+use super::{Config, Mode, Secret, User};
 
 /// The configured users.
 #[derive(Debug)]
@@ -50,6 +50,15 @@ impl Identities {
     pub fn has_passwords(&self) -> bool {
         !self.by_password.is_empty()
     }
+}
+
+/// Returns a password as our file has it, where a leading hash sign means a hash.
+pub(super) fn stored(password: &str) -> Secret {
+    if !password.starts_with('#') {
+        return password.into();
+    }
+    let hash = PasswordHash::of(password.as_bytes());
+    Secret::from(format!("#{}", String::from_utf8_lossy(hash.digits())))
 }
 
 /// Returns the error's text for logs: it contains a rule only if that cannot be a password, or a part of one.

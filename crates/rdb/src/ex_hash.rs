@@ -3,7 +3,7 @@
 //!
 //! The name of the key serves the module's own expiry. It is not known here, is written empty, and passed over by readers.
 
-use redline_types::{DataType, ExHash, IntBuf, Limits};
+use redline_types::{DataType, ExHash, IntBuf, Limits, ex_string::VERSION_MAX};
 
 use crate::{
     Corrupt, ensure,
@@ -41,7 +41,8 @@ impl ModuleCodec for ExHash {
         let mut hash = ExHash::default();
         for _ in 0..count {
             let name = fields.string()?;
-            let version = fields.unsigned()?;
+            // Tair counts on behind the largest version that it reads.
+            let version = fields.unsigned()?.min(VERSION_MAX);
             let expire_at_ms = match fields.unsigned()? {
                 NO_EXPIRY_MS => None,
                 at => Some(i64::try_from(at).map_err(|_| Corrupt("the expiry of a field"))?),

@@ -1,8 +1,8 @@
 //! The metrics of the server in Prometheus's text format (version 0.0.4), for `redline_observe`'s listener.
 //!
 //! Names are those of redis_exporter for the same fact, so that dashboards made for it work; names of our own begin
-//! with `redline_`. Counters (but those of connections) go on from the start of the process and ignore CONFIG
-//! RESETSTAT, as rates need it. Everything is read without a request to a worker.
+//! with `redline_`. Counters go on from the start of the process and ignore CONFIG RESETSTAT, as rates need it, but those
+//! of connections, of errors by their first word and some of INFO. Everything is read without a request to a worker.
 //!
 //! Must not know: HTTP, sessions beyond their client infos.
 

@@ -223,11 +223,18 @@ impl Pages {
         };
         let space = &self.shared.keyspace;
         let keys: u64 = space.used_databases().map(|db| space.key_count(db)).sum();
+        // A second without a look-up keeps the share of the one before; before the first it is unknown.
+        let hit_share = match hits + misses > 0.0 {
+            true => 100.0 * hits / (hits + misses),
+            false => {
+                let known = self.history.over_time(Figure::HitShare as usize);
+                known.last().map_or(f64::NAN, |(_, share)| *share)
+            }
+        };
         let mut figures = [0.0; FIGURES];
         for (figure, value) in [
             (Figure::Requests, calls / seconds),
-            // Without a look-up it is not a number.
-            (Figure::HitShare, 100.0 * hits / (hits + misses)),
+            (Figure::HitShare, hit_share),
             (Figure::Memory, space.used_bytes() as f64),
             (
                 Figure::Resident,
@@ -336,7 +343,7 @@ impl Pages {
         Ok(Status {
             title: format!("redline server, port {port}"),
             about: format!(
-                "Redline {REDLINE_VERSION} (Redis {REDIS_VERSION}), {role}, process {}, {} workers, up for {uptime_s} s",
+                "Redline {REDLINE_VERSION} (Redis {REDIS_VERSION}), {role}, process {}, workers: {}, up for {uptime_s} s",
                 std::process::id(),
                 self.shared.workers().len()
             ),

@@ -6,6 +6,9 @@ use crate::{
     packed::{PackedForm, PackedRef},
 };
 
+/// Largest version that an exString, or a field of an exHash, has: commands read versions as signed integers.
+pub const VERSION_MAX: u64 = i64::MAX as u64;
+
 const VERSION_BYTES: usize = size_of::<u64>();
 /// Bytes before the string: the version, then the flags.
 const HEAD_BYTES: usize = VERSION_BYTES + size_of::<u32>();

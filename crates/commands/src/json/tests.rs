@@ -2,6 +2,7 @@
 //! of the real module, call by call, in the server's `types_replay`.
 
 use redline_resp::Proto;
+use redline_types::Json;
 
 use crate::testing::TestDb;
 
@@ -166,6 +167,70 @@ fn values_that_a_path_finds_in_each_other_are_changed_one_after_the_other() {
     }
     assert_eq!(db.words("JSON.DEL k $..*"), ":2");
     assert_eq!(db.words("JSON.GET k"), "$-1");
+}
+
+#[test]
+fn a_deletion_moves_no_value_that_is_still_to_be_deleted() {
+    let mut db = db_with(r#"[{"a":0},{"x":1},[{"x":1}],[{"keep":1}]]"#);
+    assert_eq!(db.words("JSON.DEL k $..[?(@.x==1)]"), ":2");
+    assert_eq!(text(&mut db), r#"[{"a":0},[],[{"keep":1}]]"#);
+}
+
+/// A document in which some values are marked.
+enum Tree {
+    Leaf,
+    Marked,
+    List(Vec<Tree>),
+    Object(Vec<Tree>),
+}
+
+impl Tree {
+    fn random(random: &mut fastrand::Rng, depth: u32) -> Tree {
+        let kind = random.u32(..if depth == 0 { 2 } else { 6 });
+        let inner = |random: &mut fastrand::Rng| {
+            let len = random.usize(..4);
+            (0..len).map(|_| Tree::random(random, depth - 1)).collect()
+        };
+        match kind {
+            0 => Tree::Leaf,
+            1 => Tree::Marked,
+            2 | 3 => Tree::List(inner(random)),
+            _ => Tree::Object(inner(random)),
+        }
+    }
+
+    /// Returns the text, with the marked values or without.
+    fn text(&self, marked: bool) -> String {
+        let parts = |inner: &[Tree], named: bool| {
+            let parts = inner.iter().enumerate();
+            let parts = parts.filter(|(_, part)| marked || !matches!(part, Tree::Marked));
+            let parts = parts.map(|(at, part)| match named {
+                true => format!("\"n{at}\":{}", part.text(marked)),
+                false => part.text(marked),
+            });
+            parts.collect::<Vec<_>>().join(",")
+        };
+        match self {
+            Tree::Leaf => "0".to_owned(),
+            Tree::Marked => r#"{"x":1,"y":[{"x":1}]}"#.to_owned(),
+            Tree::List(inner) => format!("[{}]", parts(inner, false)),
+            Tree::Object(inner) => format!("{{{}}}", parts(inner, true)),
+        }
+    }
+}
+
+#[test]
+fn what_is_deleted_is_what_the_path_finds() {
+    let mut random = fastrand::Rng::with_seed(11);
+    for _ in 0..300 {
+        let tree = Tree::List(vec![Tree::Leaf, Tree::random(&mut random, 4)]);
+        let mut db = db_with(&tree.text(true));
+        db.words("JSON.DEL k $..[?(@.x==1)]");
+        // The members of an object may change their order.
+        let parsed = |text: &str| Json::parse(text.as_bytes()).expect("a document");
+        let (left, expected) = (parsed(&text(&mut db)), parsed(&tree.text(false)));
+        assert!(left.root() == expected.root(), "{}", tree.text(true));
+    }
 }
 
 #[test]

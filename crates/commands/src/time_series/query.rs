@@ -11,7 +11,7 @@ use redline_types::{
     series::{
         Aggregation, Label, Sample,
         aggregate::Aggregator,
-        range::{Buckets, Query, Stamp, TooMany},
+        range::{Buckets, Query, RESULTS_MAX, Stamp, TooMany},
     },
 };
 
@@ -419,6 +419,12 @@ fn write_samples(reply: &mut Reply<'_>, samples: &[Sample]) {
         .for_each(|sample| write_sample(reply, *sample));
 }
 
+/// Returns true if labels fulfil a filter. The index knows only conditions that name values, and labels may have changed
+/// since it was asked.
+fn fits(matchers: &[Matcher], labels: &[Label]) -> bool {
+    matchers.iter().all(|matcher| matcher.fits(labels))
+}
+
 /// A series that a filter has found, as far as the reply needs it.
 struct Hit {
     key: std::sync::Arc<[u8]>,
@@ -426,13 +432,15 @@ struct Hit {
     samples: Vec<Sample>,
 }
 
-/// Reads the series that fulfil the filter, one stripe at a time.
+/// Reads the series that fulfil the filter, one stripe at a time; `read` gets the number of samples that it may still make
+/// of nothing.
 fn hits(
     database: &Database<'_, '_>,
     options: &Options,
-    read: impl Fn(&Series, Option<Sample>) -> Result<Vec<Sample>, TooMany>,
+    read: impl Fn(&Series, Option<Sample>, usize) -> Result<Vec<Sample>, TooMany>,
 ) -> Result<Vec<Hit>, Failure> {
     let mut hits = Vec::new();
+    let mut results_left = RESULTS_MAX;
     for key in database.keys_by_labels(&options.matchers) {
         let mut latest = None;
         if options.latest {
@@ -450,14 +458,15 @@ fn hits(
         let hit = database.read_one(&key, |found| {
             let series = found.and_then(|found| found.collection::<Series>().ok())?;
             let labels = &series.shape().labels;
-            // Changed since the index was asked.
-            if !options.matchers.iter().all(|matcher| matcher.fits(labels)) {
+            if !fits(&options.matchers, labels) {
                 return None;
             }
-            Some(read(series, behind(series, latest)).map(|samples| (labels.clone(), samples)))
+            let samples = read(series, behind(series, latest), results_left);
+            Some(samples.map(|samples| (labels.clone(), samples)))
         })?;
         if let Some(hit) = hit {
             let (labels, samples) = hit.map_err(|TooMany| TOO_MANY)?;
+            results_left = results_left.saturating_sub(samples.len());
             hits.push(Hit {
                 key,
                 labels,
@@ -517,7 +526,7 @@ pub(crate) fn ts_mget(
     let options = Options::parse(Words::new(CommandId::TsMget, &args, 1), None)?;
     may_read_all(ctx)?;
     let database = ctx.keys.database();
-    let hits = hits(&database, &options, |series, latest| {
+    let hits = hits(&database, &options, |series, latest, _| {
         Ok(latest.or(series.last()).into_iter().collect())
     })?;
     write_keys(reply, hits.len());
@@ -573,8 +582,8 @@ fn multi_range(
         options.query.count = usize::MAX;
     }
     let database = ctx.keys.database();
-    let hits = hits(&database, &options, |series, latest| {
-        options.query.run(series, latest)
+    let hits = hits(&database, &options, |series, latest, results_left| {
+        options.query.run_within(series, latest, results_left)
     })?;
     match &options.group {
         Some((label, how)) => write_groups(reply, &options, hits, label, *how, count),
@@ -682,7 +691,11 @@ pub(crate) fn ts_queryindex(
     let database = ctx.keys.database();
     let mut keys = Vec::new();
     for key in database.keys_by_labels(&matchers) {
-        if database.read_one(&key, |found| found.is_some())? {
+        let fits = database.read_one(&key, |found| {
+            let series = found.and_then(|found| found.collection::<Series>().ok());
+            series.is_some_and(|series| fits(&matchers, &series.shape().labels))
+        })?;
+        if fits {
             keys.push(key);
         }
     }

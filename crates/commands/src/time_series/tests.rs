@@ -104,6 +104,44 @@ fn the_index_follows_every_way_a_key_comes_and_goes() {
 }
 
 #[test]
+fn a_label_that_is_given_twice_has_both_values() {
+    TestDb::new().script(&[
+        ("TS.CREATE a LABELS x 1 x 2", "+OK"),
+        ("TS.CREATE b LABELS x 1 x 1 y 1", "+OK"),
+        ("TS.QUERYINDEX x=1", "*2|$1|a|$1|b"),
+        ("TS.QUERYINDEX x=2", "*1|$1|a"),
+        ("TS.QUERYINDEX x=1 x!=2", "*1|$1|b"),
+        ("TS.QUERYINDEX x=1 x!=", "*2|$1|a|$1|b"),
+        ("TS.QUERYINDEX x=1 y=", "*1|$1|a"),
+        ("TS.QUERYINDEX x=1 y!=", "*1|$1|b"),
+        ("TS.MGET FILTER x=2", "*1|*3|$1|a|*0|*0"),
+        ("TS.MGET FILTER x=1 x!=2", "*1|*3|$1|b|*0|*0"),
+        ("TS.ALTER a LABELS z 1 z 2", "+OK"),
+        ("TS.QUERYINDEX x=2", "*0"),
+        (
+            "TS.MGET SELECTED_LABELS z FILTER z=2",
+            "*1|*3|$1|a|*1|*2|$1|z|$1|1|*0",
+        ),
+    ]);
+}
+
+#[test]
+fn buckets_without_samples_are_limited_for_all_series_together() {
+    let mut db = TestDb::new();
+    for key in ["a", "b"] {
+        db.words(&format!("TS.CREATE {key} LABELS l x"));
+        db.words(&format!("TS.ADD {key} 0 1"));
+        db.words(&format!("TS.ADD {key} 8388608 1"));
+    }
+    let call = "TS.MRANGE - + AGGREGATION count 1 EMPTY FILTER l=x GROUPBY l REDUCE max";
+    let error =
+        "-ERR TSDB: too many buckets without samples, use a longer bucket or a shorter range";
+    assert_eq!(db.words(&call.replace("EMPTY", "EMPTY COUNT 9")), error);
+    db.words("TS.ALTER b LABELS l y");
+    assert!(db.words(&call.replace("- +", "- 9")).starts_with("*1|"));
+}
+
+#[test]
 fn resp3_has_maps() {
     let mut db = TestDb::new();
     db.proto = Proto::Resp3;

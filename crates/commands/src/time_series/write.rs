@@ -47,6 +47,8 @@ struct Given {
     on_duplicate: Option<Policy>,
     /// Time of the sample (TIMESTAMP); the call's if it is `*`.
     timestamp: Option<u64>,
+    /// Places of the words `*` that stand for a time.
+    now_at: Vec<usize>,
 }
 
 impl Given {
@@ -72,8 +74,11 @@ impl Given {
                 let name = words.next().ok_or(WRONG_POLICY)?;
                 given.on_duplicate = Some(Policy::of_name(name).ok_or(WRONG_POLICY)?);
             } else if counts && words.flag("TIMESTAMP") {
+                let place = words.at();
                 let word = words.next().ok_or_else(|| words.wrong_arity())?;
-                given.timestamp = Some(time_or_now(word, now_ms)?.0);
+                let (time, is_now) = time_or_now(word, now_ms)?;
+                given.timestamp = Some(time);
+                given.now_at.extend(is_now.then_some(place));
             } else if words.flag("IGNORE") {
                 given.ignore = Some(ignore(&mut words)?);
             } else if words.flag("LABELS") {
@@ -167,8 +172,34 @@ fn default_shape(keys: &View<'_>) -> Shape {
     }
 }
 
-/// Makes a series under a key that is not there.
+/// Makes a series under a key that is not there. The journal gets all its properties: those that a call leaves out are
+/// settings, which a reader may have set otherwise.
 fn create(keys: &mut View<'_>, key: &[u8], shape: Shape) {
+    if keys.is_journaled() {
+        let (retention, chunk) = (
+            shape.retention_ms.to_string(),
+            shape.chunk_bytes.to_string(),
+        );
+        let ignored = (shape.ignore.0.to_string(), shape.ignore.1.to_string());
+        let encoding: &[u8] = match shape.compressed {
+            true => b"COMPRESSED",
+            false => b"UNCOMPRESSED",
+        };
+        let mut words: Vec<&[u8]> = vec![b"TS.CREATE", key];
+        words.extend([b"RETENTION", retention.as_bytes()]);
+        words.extend([b"CHUNK_SIZE", chunk.as_bytes(), b"ENCODING", encoding]);
+        if let Some(policy) = shape.policy {
+            words.extend([b"DUPLICATE_POLICY", policy.name().as_bytes()]);
+        }
+        words.extend([b"IGNORE", ignored.0.as_bytes(), ignored.1.as_bytes()]);
+        if !shape.labels.is_empty() {
+            words.push(b"LABELS");
+        }
+        for label in shape.labels.iter() {
+            words.extend([&*label.name, &*label.value]);
+        }
+        keys.propagate(&words[..]);
+    }
     let value = Value::from(Series::new(key, shape));
     keys.insert(key, value, Expiry::Clear);
 }
@@ -300,8 +331,9 @@ pub(crate) fn ts_add(
     }
     let sample = Sample { time, value };
     let time = add(&mut ctx.keys, key, sample, on_duplicate, "ts.add")?;
-    if is_now {
-        propagate_at(ctx, args, &[2], sample.time);
+    if is_now || is_new {
+        let places: &[usize] = if is_now { &[2] } else { &[] };
+        propagate_at(ctx, args, places, sample.time);
     }
     reply.integer(time as i64);
     Ok(())
@@ -390,7 +422,8 @@ fn count_on(
         Ok(series) => series.map(Series::last),
         Err(_) => return Err(NOT_SERIES.into()),
     };
-    let given = Given::parse(Words::new(id, &args, 3), now_ms)?;
+    let mut given = Given::parse(Words::new(id, &args, 3), now_ms)?;
+    let now_at = std::mem::take(&mut given.now_at);
     let by = value(&args[2]).ok_or(Error::line("ERR TSDB: invalid increase/decrease value"))?;
     let is_at_time = given.timestamp.is_some();
     let time = given.timestamp.unwrap_or(now_ms.max(0) as u64);
@@ -412,19 +445,14 @@ fn count_on(
     let answer = add(&mut ctx.keys, key, sample, Some(Policy::Last), event)?;
     if ctx.keys.changes() > 0 {
         // The last sample is the same wherever the call runs, its time is not.
-        let at = IntText::new(time as i64);
-        let words = (0..args.len()).map(|index| word(args, index));
-        let (head, rest) = (words.clone().take(3), words.skip(3));
-        let stamp = [Word::Bytes(b"TIMESTAMP"), Word::Bytes(at.as_ref())];
-        let is_now = |word: &Word<'_>| matches!(word, Word::Bytes(b"*"));
-        if !is_at_time {
-            ctx.keys.propagate(head.chain(stamp).chain(rest));
+        if is_at_time {
+            propagate_at(ctx, args, &now_at, time);
         } else {
-            let rest = rest.map(|word| match is_now(&word) {
-                true => Word::Bytes(at.as_ref()),
-                false => word,
-            });
-            ctx.keys.propagate(head.chain(rest));
+            let at = IntText::new(time as i64);
+            let words = (0..args.len()).map(|index| word(args, index));
+            let (head, rest) = (words.clone().take(3), words.skip(3));
+            let stamp = [Word::Bytes(b"TIMESTAMP"), Word::Bytes(at.as_ref())];
+            ctx.keys.propagate(head.chain(stamp).chain(rest));
         }
     }
     reply.integer(answer as i64);

@@ -45,16 +45,17 @@ pub enum Wanted {
 }
 
 impl Matcher {
-    /// Returns true if labels fulfil the condition.
+    /// Returns true if labels fulfil the condition. A name may be given several times: the label has each of the values.
     pub fn fits(&self, labels: &[Label]) -> bool {
-        let label = labels
+        let mut named = labels
             .iter()
-            .find(|label| label.name == self.name && !label.value.is_empty());
+            .filter(|label| label.name == self.name && !label.value.is_empty());
+        let mut is_one_of = |values: &[Box<[u8]>]| named.any(|label| values.contains(&label.value));
         match &self.wanted {
-            Wanted::OneOf(values) => label.is_some_and(|label| values.contains(&label.value)),
-            Wanted::NoneOf(values) => !label.is_some_and(|label| values.contains(&label.value)),
-            Wanted::Any => label.is_some(),
-            Wanted::Missing => label.is_none(),
+            Wanted::OneOf(values) => is_one_of(values),
+            Wanted::NoneOf(values) => !is_one_of(values),
+            Wanted::Any => named.next().is_some(),
+            Wanted::Missing => named.next().is_none(),
         }
     }
 }
@@ -97,7 +98,9 @@ impl LabelIndex {
         std::mem::take(&mut *names).bytes
     }
 
-    /// Returns the keys that fulfil all the conditions, in order; at least one condition names the values that there may be.
+    /// Returns the keys that fulfil all the conditions that name values, in order; at least one names the values that there may
+    /// be. Whether a label is there at all, whatever its value, is left to who reads the keys: it would take a look at every
+    /// value of the label for each key.
     pub(crate) fn find(&self, matchers: &[Matcher]) -> Vec<LabelledKey> {
         let names = self.0.lock().expect("no panic under the index of labels");
         let mut narrow: Vec<(usize, &Matcher)> = Vec::new();
@@ -143,15 +146,10 @@ impl Names {
             self.keys(&matcher.name, value)
                 .is_some_and(|keys| keys.contains(key))
         };
-        let has_any = || {
-            let values = self.by_name.get(&matcher.name);
-            values.is_some_and(|values| values.values().any(|keys| keys.contains(key)))
-        };
         match &matcher.wanted {
             Wanted::OneOf(values) => values.iter().any(|value| is_in(value)),
             Wanted::NoneOf(values) => !values.iter().any(|value| is_in(value)),
-            Wanted::Any => has_any(),
-            Wanted::Missing => !has_any(),
+            Wanted::Any | Wanted::Missing => true,
         }
     }
 
@@ -225,8 +223,9 @@ mod tests {
             let key = vec![b'k', random.u8(..30)];
             let labels: Vec<Label> = match random.u32(..3) {
                 0 => Vec::new(),
-                _ => (0..random.u8(..4))
-                    .map(|name| label(name, random.u8(..4)))
+                // Some of them twice.
+                _ => (0..random.u8(..6))
+                    .map(|name| label(name % 4, random.u8(..4)))
                     .collect(),
             };
             let before = model.get(&key).cloned().unwrap_or_default();
@@ -255,7 +254,13 @@ mod tests {
                     },
                 });
             }
-            let fits = |labels: &[Label]| matchers.iter().all(|matcher| matcher.fits(labels));
+            // Those that name no value are left to the reader.
+            let names_values =
+                |matcher: &&Matcher| matches!(matcher.wanted, Wanted::OneOf(_) | Wanted::NoneOf(_));
+            let fits = |labels: &[Label]| {
+                let mut named = matchers.iter().filter(names_values);
+                named.all(|matcher| matcher.fits(labels))
+            };
             let expected: Vec<&[u8]> = model
                 .iter()
                 .filter(|(_, labels)| fits(labels))

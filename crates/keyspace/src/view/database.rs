@@ -119,8 +119,8 @@ impl<'a> Database<'_, 'a> {
         })
     }
 
-    /// Returns the keys whose labels fulfil all conditions, in order, of which one names the values that there may be. A
-    /// snapshot: by the time that a key is read it may be gone, or have other labels.
+    /// Returns the keys whose labels fulfil all conditions that name values, in order; one names the values that there may be.
+    /// Who reads the keys checks all conditions: by then a key may be gone, or have other labels.
     pub fn keys_by_labels(&self, matchers: &[Matcher]) -> Vec<LabelledKey> {
         let db = self.entries.space.db(self.entries.db);
         db.map_or_else(Vec::new, |db| db.labels.find(matchers))

@@ -188,7 +188,7 @@ impl Pages {
         Ok(Status {
             title: format!("redline proxy {}", self.shared.observations.name),
             about: format!(
-                "Redline {}, process {}, {} workers, {} pools, up for {uptime_s} s",
+                "Redline {}, process {}, workers: {}, pools: {}, up for {uptime_s} s",
                 env!("CARGO_PKG_VERSION"),
                 std::process::id(),
                 self.process.workers.len(),

@@ -10,6 +10,7 @@ use saphyr_parser::{Event, Parser};
 
 use super::converted::{Converted, Note};
 use super::source::text_of;
+use super::users::stored;
 use super::*;
 
 use redline_spec::nearest;
@@ -73,6 +74,7 @@ pub fn convert(shown: &str, text: &str) -> Result<Converted, String> {
             "{shown}: no pool is of Redis (redis: true), and the proxy does not speak memcached"
         ));
     }
+    users(shown, &mut converted);
     // Time-outs are the proxy's, not a pool's: the longest, none being endless.
     let longest = match timeouts.iter().any(|timeout| timeout.on().is_none()) {
         true => Span::default(),
@@ -94,6 +96,45 @@ pub fn convert(shown: &str, text: &str) -> Result<Converted, String> {
         )));
     }
     Ok(converted)
+}
+
+/// Makes users of the pools' passwords, which nutcracker demands of its clients, too. Users are the proxy's, not a pool's.
+fn users(shown: &str, converted: &mut Converted) {
+    let Config { pools, users, .. } = &mut converted.config;
+    for pool in pools.iter() {
+        let Some(password) = pool.password.as_deref().map(stored) else {
+            continue;
+        };
+        if users
+            .iter()
+            .any(|user| user.password.as_ref() == Some(&password))
+        {
+            continue;
+        }
+        let (name, by_password) = match users.len() {
+            0 => ("default".to_owned(), false),
+            others => (format!("auth-{}", others + 1), true),
+        };
+        users.push(User {
+            name,
+            by_password,
+            password: Some(password),
+            mode: Some(Mode::Write),
+            ..User::default()
+        });
+    }
+    if users.len() > 1 {
+        converted.notes.push(Note::other(format!(
+            "{shown}: pools have different redis_auth: each of these passwords lets a client into every pool"
+        )));
+    }
+    let is_open = |pool: &&Pool| pool.password.is_none();
+    if let Some(open) = pools.iter().find(is_open).filter(|_| !users.is_empty()) {
+        converted.notes.push(Note::other(format!(
+            "{shown}: pool {} has no redis_auth, others have: its clients need one of those passwords, too. Two files keep it open",
+            open.name
+        )));
+    }
 }
 
 /// A value, and the line on which it stands.

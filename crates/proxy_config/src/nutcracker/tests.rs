@@ -75,6 +75,44 @@ fn a_file_becomes_pools_with_listeners() {
     assert_eq!(Config::from_toml(&config.to_toml()).unwrap(), config);
 }
 
+/// Returns the users of a file as names, passwords and whether `AUTH password` means them, and its notes.
+fn users_of(text: &str) -> (Vec<(String, String, bool)>, Vec<String>) {
+    let Converted { config, notes } = convert("n.yml", text).unwrap();
+    assert_eq!(config.check().iter().filter(|one| one.is_fatal).count(), 0);
+    assert_eq!(Config::from_toml(&config.to_toml()).unwrap(), config);
+    let users = config.users.iter().map(|user| {
+        let password = user.password.as_deref().unwrap_or_default().to_owned();
+        (user.name.clone(), password, user.by_password)
+    });
+    let notes = notes.iter().filter(|note| note.text.contains("redis_auth"));
+    (
+        users.collect(),
+        notes.map(|note| note.text.clone()).collect(),
+    )
+}
+
+#[test]
+fn a_password_of_a_pool_was_not_demanded_of_clients() {
+    let (none, notes) = users_of(&pool(""));
+    assert_eq!((none.len(), notes.len()), (0, 0));
+    let (one, notes) = users_of(&pool("  redis_auth: secret\n"));
+    assert_eq!(one, [("default".into(), "secret".into(), false)]);
+    assert_eq!(notes.len(), 0);
+    let second =
+        |lines: &str| format!("b:\n  listen: h:3\n  redis: true\n  servers:\n  - h:4:1\n{lines}");
+    let first = pool("  redis_auth: secret\n");
+    let (same, notes) = users_of(&(first.clone() + &second("  redis_auth: secret\n")));
+    assert_eq!((same.len(), notes.len()), (1, 0));
+    let (two, notes) = users_of(&(first.clone() + &second("  redis_auth: '#other'\n")));
+    assert_eq!(two[0], ("default".into(), "secret".into(), false));
+    assert!(two[1].0 == "auth-2" && two[1].1.starts_with('#') && two[1].2);
+    assert_eq!(two[1].1.len(), 65, "its hash, since a hash sign means one");
+    assert_eq!(notes.len(), 1);
+    let (one, notes) = users_of(&(first + &second("")));
+    assert_eq!(one.len(), 1);
+    assert!(notes[0].contains("pool b has no redis_auth"), "{notes:?}");
+}
+
 #[test]
 fn what_its_file_cannot_have_is_an_error_with_its_line() {
     for (text, said) in [

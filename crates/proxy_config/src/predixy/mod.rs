@@ -8,11 +8,11 @@ mod file;
 use std::path::Path;
 
 use file::Line;
-use redline_acl::PasswordHash;
 use redline_spec::nearest;
 
 use super::commands::ids_of;
 use super::converted::{Converted, Note};
+use super::users::stored;
 use super::*;
 
 /// Returns true if this is a file as predixy has it, faultless or not: it begins with a directive of predixy's.
@@ -184,7 +184,7 @@ impl Reading {
                 user.name = "default".to_owned();
             } else {
                 user.name = format!("auth-{}", number + 1);
-                user.password = Some(stored(&auth.value).into());
+                user.password = Some(stored(&auth.value));
                 user.by_password = true;
             }
             for line in block(auth)? {
@@ -410,15 +410,6 @@ impl Reading {
         self.config.latency_monitors.push(monitor);
         Ok(())
     }
-}
-
-/// Returns a password as our file has it, where a leading hash sign means a hash.
-fn stored(password: &str) -> String {
-    if !password.starts_with('#') {
-        return password.to_owned();
-    }
-    let hash = PasswordHash::of(password.as_bytes());
-    format!("#{}", String::from_utf8_lossy(hash.digits()))
 }
 
 /// Takes an option that all pools have. Returns false if it is another one.

@@ -125,6 +125,14 @@ pub(crate) fn write(page: &mut Page, info: &str) {
         for row in OF_REPLICA {
             family(page, row, &fields, &labels);
         }
+        let name = "redis_slave_info";
+        page.family(
+            name,
+            Gauge,
+            "Whom this replica follows, and if it takes no writes.",
+        );
+        let read_only = fields.get("slave_read_only").copied().unwrap_or("");
+        page.sample(name, &[labels[0], labels[1], ("read_only", read_only)], 1);
     }
     replicas(page, info);
 }
@@ -204,9 +212,10 @@ mod tests {
         let mut page = Page::default();
         write(
             &mut page,
-            "role:slave\r\nmaster_host:h\r\nmaster_port:7\r\nmaster_link_status:down\r\nslave0:ip=1.2.3.4,port=8,state=online,offset=90,lag=1\r\n",
+            "role:slave\r\nmaster_host:h\r\nmaster_port:7\r\nmaster_link_status:down\r\nslave_read_only:1\r\nslave0:ip=1.2.3.4,port=8,state=online,offset=90,lag=1\r\n",
         );
         for line in [
+            "redis_slave_info{master_host=\"h\",master_port=\"7\",read_only=\"1\"} 1\n",
             "redis_master_link_up{master_host=\"h\",master_port=\"7\"} 0\n",
             "redis_connected_slave_offset_bytes{slave_ip=\"1.2.3.4\",slave_port=\"8\",slave_state=\"online\"} 90\n",
         ] {

@@ -131,6 +131,7 @@ rows! { Module:
             integer("expansion").token("EXPANSION").optional(),
             word("nonscaling", "NONSCALING").optional(),
         ],
+        propagate: Effect,
     }
 
     BfScandump = "bf.scandump" {

@@ -164,6 +164,7 @@ rows! { Module:
             integer("maxiterations").token("MAXITERATIONS").optional(),
             integer("expansion").token("EXPANSION").optional(),
         ],
+        propagate: Effect,
     }
 
     CfScandump = "cf.scandump" {

@@ -139,6 +139,7 @@ rows! { Module:
             IGNORE,
             LABELS,
         ],
+        propagate: Effect,
     }
 
     TsCreaterule = "ts.createrule" {

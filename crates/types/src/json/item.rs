@@ -1,8 +1,11 @@
 //! Values as a reader sees them: a view of a word of a document. Must not know how words are made, nor paths.
 
-use std::ops::Deref;
+use std::{convert::Infallible, ops::Deref};
 
 use super::{Block, Json, PAIR, Place, TAG_BITS};
+
+/// Bytes of a string that count as one value where a search looks at them.
+pub(super) const TEXT_BYTES: usize = 64;
 
 /// A value.
 #[derive(Clone, Copy)]
@@ -52,22 +55,52 @@ impl Item<'_> {
 
 impl PartialEq for Item<'_> {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
+        let Ok(is_equal) = self.equals(other, &mut |_| Ok::<(), Infallible>(()));
+        is_equal
+    }
+}
+
+impl Item<'_> {
+    /// Returns true if the values are equal. `look` is told how many values are looked at; a long string counts as several.
+    ///
+    /// # Errors
+    ///
+    /// That of `look`.
+    pub(super) fn equals<E>(
+        &self,
+        other: &Item<'_>,
+        look: &mut impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        look(1)?;
+        Ok(match (self, other) {
             (Item::Null, Item::Null) => true,
             (Item::Bool(a), Item::Bool(b)) => a == b,
             (Item::Integer(a), Item::Integer(b)) => a == b,
             (Item::Unsigned(a), Item::Unsigned(b)) => a == b,
             (Item::Double(a), Item::Double(b)) => a == b,
-            (Item::String(a), Item::String(b)) => **a == **b,
-            (Item::Array(a), Item::Array(b)) => {
-                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a == b)
+            (Item::String(a), Item::String(b)) => {
+                look(a.len().min(b.len()) / TEXT_BYTES)?;
+                **a == **b
             }
-            (Item::Object(a), Item::Object(b)) => {
-                let same = |(name, value): (Text<'_>, Item<'_>)| b.get(&name) == Some(value);
-                a.len() == b.len() && a.iter().all(same)
+            (Item::Array(a), Item::Array(b)) if a.len() == b.len() => {
+                for (a, b) in a.iter().zip(b.iter()) {
+                    if !a.equals(&b, look)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (Item::Object(a), Item::Object(b)) if a.len() == b.len() => {
+                for (name, value) in a.iter() {
+                    let same = b.get(&name).map(|other| value.equals(&other, look));
+                    if same.transpose()? != Some(true) {
+                        return Ok(false);
+                    }
+                }
+                true
             }
             _ => false,
-        }
+        })
     }
 }
 

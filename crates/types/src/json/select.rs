@@ -1,7 +1,8 @@
 //! The values that a path finds in a document. Must not know how a path is written.
 //!
 //! A path with several wildcards can find more values than anyone wants, in time that grows with each: a search looks at a
-//! limited number of values ([`VISITS_MAX`], and the size of the document once), then it is [`Exhausted`].
+//! limited number of values ([`VISITS_MAX`], and the size of the document once), then it is [`Exhausted`]. Names and positions
+//! that a step lists count as values, and so do the values in two that are compared, and each 64 bytes of a string.
 
 use std::cmp::Ordering;
 
@@ -9,6 +10,7 @@ use regex::bytes::Regex;
 
 use super::{
     DEPTH_MAX, Item, Json, Place,
+    item::TEXT_BYTES,
     path::{Filter, Operator, Path, Select, Step, Term, pattern},
 };
 
@@ -247,6 +249,7 @@ impl Search<'_> {
                 }
             }
             (Select::Names(names), Item::Object(object)) => {
+                self.spend(names.len())?;
                 let members = names.iter().filter_map(|name| object.find(name.as_bytes()));
                 members
                     .into_iter()
@@ -261,6 +264,7 @@ impl Search<'_> {
                 }
             }
             (Select::Indexes(indexes), Item::Array(array)) => {
+                self.spend(indexes.len())?;
                 let elements = indexes
                     .iter()
                     .filter_map(|at| position_of(*at, array.len()));
@@ -310,15 +314,18 @@ impl Search<'_> {
             Filter::Exists(term) => Ok(!self.values(term, at)?.is_empty()),
             Filter::Compare(left, operator, right) => {
                 let (left, right) = (self.value(left, at)?, self.value(right, at)?);
-                Ok(match (left, right) {
-                    (Some(left), Some(right)) => compare(&left, *operator, &right),
-                    _ => *operator == Operator::NotEqual,
-                })
+                match (left, right) {
+                    (Some(left), Some(right)) => {
+                        compare(&left, *operator, &right, &mut |visits| self.spend(visits))
+                    }
+                    _ => Ok(*operator == Operator::NotEqual),
+                }
             }
             Filter::Matches(left, regex, right) => {
                 let Some(Item::String(text)) = self.value(left, at)? else {
                     return Ok(false);
                 };
+                self.spend(text.len() / TEXT_BYTES)?;
                 if let Some(regex) = regex {
                     return Ok(regex.is_match(&text));
                 }
@@ -378,22 +385,31 @@ impl Search<'_> {
 
 type Then<'t, S> = dyn FnMut(&mut S, Place) -> Result<(), Exhausted> + 't;
 
-fn compare(left: &Item<'_>, operator: Operator, right: &Item<'_>) -> bool {
+/// Compares two values; `spend` is told how many are looked at.
+fn compare(
+    left: &Item<'_>,
+    operator: Operator,
+    right: &Item<'_>,
+    spend: &mut impl FnMut(usize) -> Result<(), Exhausted>,
+) -> Result<bool, Exhausted> {
     let order = match (left, right) {
         (Item::Integer(a), Item::Integer(b)) => Some(a.cmp(b)),
         (Item::Unsigned(a), Item::Unsigned(b)) => Some(a.cmp(b)),
-        (Item::String(a), Item::String(b)) => Some((**a).cmp(&**b)),
+        (Item::String(a), Item::String(b)) => {
+            spend(a.len().min(b.len()) / TEXT_BYTES)?;
+            Some((**a).cmp(&**b))
+        }
         (Item::Bool(a), Item::Bool(b)) => Some(a.cmp(b)),
         (Item::Null, Item::Null) => Some(Ordering::Equal),
         (Item::Array(_), Item::Array(_)) | (Item::Object(_), Item::Object(_)) => {
-            (left == right).then_some(Ordering::Equal)
+            left.equals(right, spend)?.then_some(Ordering::Equal)
         }
         _ => match (left.as_f64(), right.as_f64()) {
             (Some(a), Some(b)) => a.partial_cmp(&b),
             _ => None,
         },
     };
-    match (order, operator) {
+    Ok(match (order, operator) {
         (None, operator) => operator == Operator::NotEqual,
         (Some(order), Operator::Equal) => order.is_eq(),
         (Some(order), Operator::NotEqual) => order.is_ne(),
@@ -401,5 +417,5 @@ fn compare(left: &Item<'_>, operator: Operator, right: &Item<'_>) -> bool {
         (Some(order), Operator::LessOrEqual) => order.is_le(),
         (Some(order), Operator::Greater) => order.is_gt(),
         (Some(order), Operator::GreaterOrEqual) => order.is_ge(),
-    }
+    })
 }

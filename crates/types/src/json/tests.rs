@@ -303,6 +303,27 @@ fn searches_of_hostile_paths_end() {
 }
 
 #[test]
+fn a_search_that_finds_nothing_looked_without_end() {
+    let rows = |len: usize, inner: &str| vec![inner; len].join(",");
+    // Names that are not there, in each of many objects.
+    let names: Vec<String> = (0..1_500).map(|n| format!("'n{n}'")).collect();
+    let names = format!("$[*][{}]", names.join(","));
+    let objects = parsed(&format!("[{}]", rows(1_500, "{}")));
+    assert_eq!(objects.select(&path(&names)), Err(Exhausted));
+    // Two large values that are equal, again and again.
+    let zeros = rows(1_500, "0");
+    let equal = parsed(&format!(r#"{{"l":[{zeros}],"v":[{zeros}],"w":[{zeros}]}}"#));
+    assert_eq!(equal.select(&path("$.l[?($.v==$.w)]")), Err(Exhausted));
+    assert_eq!(equal.select(&path("$.v[?($.l!=$.w)]")), Err(Exhausted));
+    // A long text, and a pattern that it does not match.
+    let text = "y".repeat(200_000);
+    let long = parsed(&format!(r#"{{"l":[{}],"t":"{text}"}}"#, rows(400, "0")));
+    for filter in [r#"$.l[?($.t=~"x")]"#, "$.l[?($.t<$.t)]"] {
+        assert_eq!(long.select(&path(filter)), Err(Exhausted), "{filter}");
+    }
+}
+
+#[test]
 fn filters_that_begin_at_the_root_again_do_not_exhaust_the_stack() {
     let deep = parsed(&format!("{}1{}", "[".repeat(127), "]".repeat(127)));
     let steps = "[0]".repeat(126);

@@ -133,7 +133,21 @@ impl Query {
     ///
     /// If buckets without samples make the results too many.
     pub fn run(&self, series: &Series, latest: Option<Sample>) -> Result<Vec<Sample>, TooMany> {
-        let mut results = Results::new(self, series);
+        self.run_within(series, latest, RESULTS_MAX)
+    }
+
+    /// Does the same with another limit than [`RESULTS_MAX`]: that of a call on several series is for all of them together.
+    ///
+    /// # Errors
+    ///
+    /// If buckets without samples make the results more than this.
+    pub fn run_within(
+        &self,
+        series: &Series,
+        latest: Option<Sample>,
+        results_max: usize,
+    ) -> Result<Vec<Sample>, TooMany> {
+        let mut results = Results::new(self, series, results_max);
         let latest = latest.filter(|latest| (self.from..=self.to).contains(&latest.time));
         if self.reverse
             && let Some(latest) = latest
@@ -165,6 +179,8 @@ impl Query {
 /// The results of a query so far.
 struct Results<'a> {
     query: &'a Query,
+    /// Results above which buckets without samples are an error.
+    results_max: usize,
     given: Vec<Sample>,
     open: Option<(Bucket, Aggregator)>,
     /// Sample in front of the range, for the line of a time-weighted average.
@@ -172,9 +188,10 @@ struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    fn new(query: &'a Query, series: &Series) -> Results<'a> {
+    fn new(query: &'a Query, series: &Series, results_max: usize) -> Results<'a> {
         let mut results = Results {
             query,
+            results_max,
             given: Vec::new(),
             open: None,
             before: None,
@@ -291,7 +308,7 @@ impl<'a> Results<'a> {
             if self.is_full() {
                 return Ok(());
             }
-            if self.given.len() >= RESULTS_MAX {
+            if self.given.len() >= self.results_max {
                 return Err(TooMany);
             }
             let bounds = (bucket.start, bucket.end);

@@ -134,6 +134,16 @@ fn a_record_says_what_came_of_a_command() {
             "0 PEXPIREAT e 99999999999000",
         ),
         ("EXCAD e 5", "0 DEL e"),
+        (
+            "EXSET e v ABS 9223372036854775806",
+            "0 EXSET e v ABS 9223372036854775806",
+        ),
+        ("EXSET e w", "0 EXSET e w ABS 9223372036854775807"),
+        // A version above could not be told.
+        ("EXSET e x", ""),
+        ("EXCAS e x 9223372036854775807", ""),
+        ("EXAPPEND e x", ""),
+        ("EXCAD e 9223372036854775807", "0 DEL e"),
         ("SET k v", "0 SET k v"),
         ("CAS k w x", ""),
         (
@@ -165,11 +175,50 @@ fn a_record_says_what_came_of_a_command() {
         ("EXHPERSIST eh f", "0 EXHPERSIST eh f"),
         ("EXHSETVER eh f 2", "0 EXHSETVER eh f 2"),
         ("EXHDELWITHVER eh f 1 g 1", "0 EXHDEL eh g"),
+        (
+            "EXHSETVER eh f 9223372036854775807",
+            "0 EXHSETVER eh f 9223372036854775807",
+        ),
+        ("EXHMSET eh new 1 f 1", ""),
+        ("EXHEXPIREAT eh f 2", ""),
+        ("EXHINCRBY eh f 1", ""),
+        ("EXHSETVER eh f 2", "0 EXHSETVER eh f 2"),
         ("EXHEXPIREAT eh f 1", "0 EXHDEL eh f"),
         ("EXZADD ez 1#2 a", "0 EXZADD ez 1#2 a"),
         ("EXZADD ez 1#2 a", ""),
         ("EXZINCRBY ez 1#1 a", "0 EXZINCRBY ez 1#1 a"),
         ("EXBZPOPMIN none ez 0", "0 EXZPOPMIN ez"),
+        (
+            "TS.INCRBY t 1 TIMESTAMP 5 LABELS l *",
+            "0 TS.CREATE t RETENTION 0 CHUNK_SIZE 4096 ENCODING COMPRESSED DUPLICATE_POLICY block IGNORE 0 0 LABELS l *; \
+             0 TS.INCRBY t 1 TIMESTAMP 5 LABELS l *",
+        ),
+        (
+            "TS.INCRBY t 1 TIMESTAMP 6 LABELS TIMESTAMP *",
+            "0 TS.INCRBY t 1 TIMESTAMP 6 LABELS TIMESTAMP *",
+        ),
+        (
+            "TS.CREATE u RETENTION 7 LABELS a 1 b 2",
+            "0 TS.CREATE u RETENTION 7 CHUNK_SIZE 4096 ENCODING COMPRESSED DUPLICATE_POLICY block IGNORE 0 0 LABELS a 1 b 2",
+        ),
+        (
+            "TS.ADD v 1 2 ON_DUPLICATE SUM IGNORE 5 0.1 UNCOMPRESSED",
+            "0 TS.CREATE v RETENTION 0 CHUNK_SIZE 4096 ENCODING UNCOMPRESSED DUPLICATE_POLICY block IGNORE 5 0.1; \
+             0 TS.ADD v 1 2 ON_DUPLICATE SUM IGNORE 5 0.1 UNCOMPRESSED",
+        ),
+        ("TS.ADD v 9 2", "0 TS.ADD v 9 2"),
+        (
+            "BF.RESERVE bf 0.01 100",
+            "0 BF.RESERVE bf 0.01 100 EXPANSION 2",
+        ),
+        (
+            "BF.RESERVE bg 0.01 100 NONSCALING",
+            "0 BF.RESERVE bg 0.01 100 NONSCALING",
+        ),
+        (
+            "CF.RESERVE cf 100 EXPANSION 4",
+            "0 CF.RESERVE cf 100 BUCKETSIZE 2 MAXITERATIONS 20 EXPANSION 4",
+        ),
         ("FLUSHALL", "0 FLUSHALL"),
         ("FLUSHALL ASYNC", "0 FLUSHALL ASYNC"),
         ("FLUSHDB", "0 FLUSHDB"),
