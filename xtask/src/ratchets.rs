@@ -34,7 +34,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "lines of the largest `impl`, all blocks of a type together",
-        ceiling: 1230,
+        ceiling: 1216,
         measure: largest_impl,
     },
     Ratchet {
@@ -54,7 +54,7 @@ const RATCHETS: &[Ratchet] = &[
     },
     Ratchet {
         name: "files of more than 150 lines without tests of their own",
-        ceiling: 193,
+        ceiling: 192,
         measure: untested_files,
     },
     Ratchet {
