@@ -329,9 +329,9 @@ fn stage(release: &Release, program: &Path, root: &Path) -> Result<Tree, Failure
         tree.copy(path, &packaging.join(name), mode)?;
     }
     let shared = "usr/share/redline";
-    tree.folder(&format!("{shared}/suites"), &workspace().join("suites"))?;
+    tree.readable_folder(&format!("{shared}/suites"), &workspace().join("suites"))?;
     let monitoring = workspace().join("monitoring");
-    tree.folder(
+    tree.readable_folder(
         &format!("{shared}/monitoring/dashboards"),
         &monitoring.join("dashboards"),
     )?;

@@ -72,8 +72,19 @@ impl Tree {
         let to = self.root.join(path);
         fs::create_dir_all(&to).map_err(|error| self.failed(path, &error))?;
         let mut copy = Command::new("cp");
-        copy.arg("-R").arg(from.join(".")).arg(to);
+        copy.args(["-R", "--preserve=mode"])
+            .arg(from.join("."))
+            .arg(to);
         watched(copy)
+    }
+
+    /// Copies a folder of the repository: whatever modes its files have there, here all can read them.
+    pub fn readable_folder(&mut self, path: &str, from: &Path) -> Result<(), Failure> {
+        self.folder(path, from)?;
+        let mut find = Command::new("find");
+        find.arg(self.root.join(path))
+            .args(["-type", "f", "-exec", "chmod", "0644", "{}", "+"]);
+        watched(find)
     }
 
     /// Makes a folder with nothing in it.
@@ -140,4 +151,29 @@ pub fn tar(folder: &Path, time_s: u64, to: &Path, compressed: bool) -> Result<()
         })
         .arg(".");
     watched(tar)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_of_the_builder_was_in_the_packages() {
+        let folder = tempfile::tempdir().unwrap();
+        let within = |name: &str| folder.path().join(name);
+        fs::create_dir(within("from")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        // No mask lets these through by itself: a copy has to give them.
+        fs::write(within("from/all"), b"").unwrap();
+        set(&within("from/all"), 0o666);
+        let mut tree = Tree::new(&within("to"), 0).unwrap();
+        tree.folder("kept", &within("from")).unwrap();
+        assert_eq!(mode(&within("to/kept/all")), 0o666);
+        set(&within("from/all"), 0o600);
+        tree.readable_folder("read", &within("from")).unwrap();
+        assert_eq!(mode(&within("to/read/all")), 0o644);
+    }
 }
