@@ -593,7 +593,7 @@ impl Writer {
                 result,
                 manifest,
             } => self.prepared(id, result, manifest, now_s),
-            job::Result::Committed { result, commit } => self.committed(result, *commit, now_s),
+            job::Result::Committed { result, commit } => self.committed(result, commit, now_s),
             job::Result::HistoryRemoved(Ok(left)) => {
                 self.is_removing = false;
                 self.manifest

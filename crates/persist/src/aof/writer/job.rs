@@ -102,7 +102,7 @@ impl Job {
             },
             Kind::Commit(commit) => Result::Committed {
                 result: commit.run(disk),
-                commit: Box::new(commit),
+                commit,
             },
             Kind::RemoveHistory { paths, manifest } => {
                 Result::HistoryRemoved(manifest::remove_history(disk, &paths, &manifest))
