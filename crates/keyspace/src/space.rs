@@ -180,7 +180,8 @@ impl Keyspace {
     }
 
     /// Makes an empty keyspace, to be filled out of reach of clients and then published: see [`Unit::publish`]. Any
-    /// number of threads may fill it, also where this one is of one thread. No snapshot may be cut in between.
+    /// number of threads may fill it, also where this one is of one thread. A snapshot that is cut in between must have
+    /// ended before: see [`Keyspace::may_publish`].
     pub fn unpublished(&self) -> Keyspace {
         let mut other = Keyspace::new(self.dbs.len(), Box::new(NobodyWaits));
         if self.is_of_cluster() {
@@ -410,12 +411,20 @@ impl Keyspace {
         Some(Flushed(db))
     }
 
+    /// Returns true if the databases may be replaced by those of a keyspace that [`Keyspace::unpublished`] made: a snapshot
+    /// that was cut since then has ended. The caller holds all stripes.
+    pub fn may_publish(&self, loaded: &Keyspace) -> bool {
+        self.snapshots.phase() == loaded.snapshots.phase() || !self.is_snapshot_running()
+    }
+
     /// Puts the tables of another keyspace in the place of its own, which are none; the caller holds all stripes.
     pub(crate) fn take_all_of(&self, other: &Keyspace) {
         assert!(
-            self.snapshots.phase() == other.snapshots.phase(),
-            "no snapshot was cut since the keyspace was made"
+            self.may_publish(other),
+            "no snapshot is taken that was cut since the keyspace was made"
         );
+        // Nothing is left that has the own phase.
+        self.snapshots.take_phase_of(&other.snapshots);
         for db in other.used_databases() {
             let table = other.dbs[db as usize].swap(std::ptr::null_mut(), Ordering::AcqRel);
             if !table.is_null() {

@@ -212,7 +212,7 @@ impl<'k> Unit<'k> {
     /// flushed their accounts. What was there before is flushed, and freed behind the unit.
     ///
     /// # Panics
-    /// Unless every stripe is held, and if a snapshot was cut since `loaded` was made.
+    /// Unless every stripe is held, and unless [`Keyspace::may_publish`] says that they may be.
     pub fn publish(&mut self, local: &mut Local, loaded: &Keyspace) {
         assert!(self.holds_all(), "every stripe is held");
         let space = self.space;

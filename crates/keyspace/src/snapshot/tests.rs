@@ -473,6 +473,40 @@ fn one_snapshot_is_taken_at_a_time() {
 }
 
 #[test]
+fn what_is_published_after_another_snapshot_has_ended_is_saved_whole() {
+    for snapshots_between in 0..3 {
+        let mut world = World::new(9);
+        (0..500).for_each(|_| world.change());
+        let mut loaded = world.space.unpublished();
+        let mut loader = Local::new(fastrand::Rng::with_seed(2), Limits::default());
+        let mut unit = Unit::exclusive(&mut loaded);
+        let mut view = unit.view(&mut loader, 0, 0);
+        for number in 0..500 {
+            let key = format!("loaded:{number}");
+            view.set_string(key.as_bytes(), b"value", Expiry::Clear);
+        }
+        view.finish_unreported();
+        drop(unit);
+        loader.flush_account(&loaded);
+        for number in 0..snapshots_between {
+            world.cut();
+            // Every other snapshot has the phase of the first.
+            assert_eq!(world.space.may_publish(&loaded), number % 2 == 1);
+            world.finish();
+        }
+        let mut unit = Unit::try_set(&world.space, &crate::lock::StripeSet::all(), false).expect("free");
+        assert!(world.space.may_publish(&loaded));
+        unit.publish(&mut world.local, &loaded);
+        drop(unit);
+        let expected = world.contents();
+        assert_eq!(expected.len(), 500);
+        let (saved, _) = world.cut();
+        world.finish();
+        assert_saved(&saved, &expected);
+    }
+}
+
+#[test]
 fn an_empty_keyspace_is_saved_at_once() {
     let mut world = World::new(8);
     let (saved, cut) = world.cut();

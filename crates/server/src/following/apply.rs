@@ -304,6 +304,12 @@ impl Applier {
             return false;
         };
         let install = self.install.take().expect("seen by the caller");
+        if !shared.keyspace.may_publish(&install.space) {
+            self.install = Some(install);
+            block::commit(worker.executor, unit);
+            units::give_way(worker.executor, caller);
+            return false;
+        }
         let published = loading::publish(worker, &mut unit, &install.space, &install.loaded);
         if published.is_ok() {
             // Before the history: what the file has on disk is of the one before.
