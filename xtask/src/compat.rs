@@ -144,7 +144,7 @@ pub fn usage_of_steps() -> String {
     text.push_str(".\n    Only when named:");
     for step in STEPS {
         if let Some(what) = step.on_request {
-            text.push_str(&format!("\n      {:10}{what}", step.name));
+            text.push_str(&format!("\n      {:11}{what}", step.name));
         }
     }
     text

@@ -64,6 +64,7 @@ fn every_live_parameter_is_tested() {
         include_str!("scripts_busy.rs"),
         include_str!("snapshots.rs"),
         include_str!("../../../cli/tests/it/cluster_failover.rs"),
+        include_str!("../../../cli/tests/it/disk_errors.rs"),
         include_str!("../../../cli/tests/it/files.rs"),
         include_str!("../../../cli/tests/it/append.rs"),
         include_str!("../../../cli/tests/it/append_faults.rs"),

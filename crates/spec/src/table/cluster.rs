@@ -384,7 +384,7 @@ rows! { Cluster:
         args: [one_of("word", &[
             block("node", &[string("cluster-id"), string("node-id")]).token("NODE"),
             string("move-id").token("BEGIN"),
-            string("move-id").token("CHECK"),
+            string("begun-move-id").token("CHECK"),
             word("see", "SEE"),
         ])],
     }

@@ -39,7 +39,7 @@ const BUCKETS: Arg = block(
 const REVERSE: Arg = word("reverse", "REVERSE").optional();
 const FILTER: Arg = block(
     "filters",
-    &[word("filter", "FILTER"), string("filter").multiple()],
+    &[word("filters", "FILTER"), string("filter").multiple()],
 );
 
 rows! { Module:
