@@ -494,7 +494,8 @@ fn what_is_published_after_another_snapshot_has_ended_is_saved_whole() {
             assert_eq!(world.space.may_publish(&loaded), number % 2 == 1);
             world.finish();
         }
-        let mut unit = Unit::try_set(&world.space, &crate::lock::StripeSet::all(), false).expect("free");
+        let mut unit =
+            Unit::try_set(&world.space, &crate::lock::StripeSet::all(), false).expect("free");
         assert!(world.space.may_publish(&loaded));
         unit.publish(&mut world.local, &loaded);
         drop(unit);
